@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import socket
 import threading
 import time
@@ -24,12 +25,16 @@ CLIENT = "grete-web"
 
 
 class Provider:
-    """`claims`: of the user that logs in. `change`: replaces claims of the token; `key`: signs it."""
+    """`claims`: of the user that logs in. `change`: replaces claims of the token; `key` signs it. `says`: replaces what
+    the provider says of itself.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.claims: dict[str, Any] = {"sub": "1", "preferred_username": "ann"}
         self.change: dict[str, Any] = {}
+        self.says: dict[str, Any] = {}
+        self.algorithm = "RS256"
         self.secrets: list[str] = []
         self.own_key = self.key = RSAKey.generate_key(2048, {"kid": "one"})
         self._codes: dict[str, dict[str, str]] = {}
@@ -46,7 +51,12 @@ class Provider:
         places = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
         algorithms = {"id_token_signing_alg_values_supported": ["RS256"]}
         return JSONResponse(
-            {"issuer": self.url, **{name: f"{self.url}/{path}" for name, path in places.items()}, **algorithms}
+            {
+                "issuer": self.url,
+                **{name: f"{self.url}/{path}" for name, path in places.items()},
+                **algorithms,
+                **self.says,
+            }
         )
 
     async def keys(self, request: Request) -> Response:
@@ -69,7 +79,11 @@ class Provider:
         now = int(time.time())
         fixed = {"iss": self.url, "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": asked["nonce"]}
         claims = {**fixed, **self.claims, **self.change}
-        token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
+        if self.algorithm == "none":
+            texts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
+            token = ".".join(base64.urlsafe_b64encode(text).decode().rstrip("=") for text in texts) + "."
+        else:
+            token = jwt.encode({"alg": self.algorithm, "kid": "one"}, claims, self.key)
         return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": token})
 
 

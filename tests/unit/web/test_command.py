@@ -24,7 +24,7 @@ def call(*words: str, text: str = "") -> tuple[int, str]:
         (["--oidc", "https://idp", "--proxy-header", "X-User"], "--proxy-header and --oidc are ways to log in"),
         (["--oidc", "https://idp"], "--oidc needs --public-url"),
         (["--oidc", "https://idp", "--public-url", "https://web/path"], "without a path"),
-        (["--oidc", "idp", "--public-url", "https://web"], '--oidc is the URL of a provider, not "idp"'),
+        (["--oidc", "idp", "--public-url", "https://web"], 'like https://id.example.com, not "idp"'),
         (["--oidc", "https://idp", "--public-url", "https://web"], "--oidc needs --oidc-client"),
         (["--oidc", "https://idp", "--public-url", "https://web", "--oidc-client", "x"], "--oidc needs --role"),
         (
@@ -42,6 +42,9 @@ def call(*words: str, text: str = "") -> tuple[int, str]:
             ],
             "/nothing cannot be read",
         ),
+        (["--oidc-client", "x"], "--oidc-client needs --oidc: without a login each user is an admin"),
+        (["--public-url", "https://web"], "--public-url needs --oidc"),
+        (["--role", "ann=viewer"], "--role needs --oidc or --proxy-header"),
         (["--mask", "orders"], "a mask is TOPIC:key"),
         (["--proxy-header", "X-User", "--trusted-proxy", "far away"], "--trusted-proxy"),
         (["--proxy-header", "X-User", "--role", "ann=root"], "a role is NAME="),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grete._web.security import masking
 from grete._web.security.masking import MASKED, MaskedRecord, Masks, parse_masks
 from grete.errors import ConfigError
 
@@ -40,19 +41,28 @@ def masked_value(mask: str, value: object) -> Any:
         ("card", {"card": 1, "other": 2}, {"card": MASKED, "other": 2}),
         ("card.number", {"card": {"number": "4711", "type": "x"}}, {"card": {"number": MASKED, "type": "x"}}),
         ("card", {"card": {"number": "4711"}}, {"card": MASKED}),
-        ("card.number", {"card": "4711"}, {"card": "4711"}),
+        ("card.number", {"card": "4711"}, {"card": MASKED}),
+        ("card.number", {"card": ["4711"], "x": 1}, {"card": [MASKED], "x": 1}),
+        ("card.number", {"card": '{"number": "4711"}'}, {"card": MASKED}),
+        ("card.number", {"card": None}, {"card": None}),
+        ("card.number", {"Card": {"NUMBER": "4711", "a": 1}}, {"Card": {"NUMBER": MASKED, "a": 1}}),
+        (
+            r"card\.number",
+            {"card.number": "4711", "card": {"number": 1}},
+            {"card.number": MASKED, "card": {"number": 1}},
+        ),
         (
             "items.name",
             {"items": [{"name": "a"}, {"name": "b", "n": 1}]},
             {"items": [{"name": MASKED}, {"name": MASKED, "n": 1}]},
         ),
-        ("name", [{"name": "a"}, 7], [{"name": MASKED}, 7]),
+        ("name", [{"name": "a"}, 7], [{"name": MASKED}, MASKED]),
         (
             "*.name",
             {"a": {"name": 1}, "b": {"name": 2, "n": 3}},
             {"a": {"name": MASKED}, "b": {"name": MASKED, "n": 3}},
         ),
-        ("*", [1, {"a": 2}], [MASKED, MASKED]),
+        ("*", [1, {"a": 2}], [MASKED, {"a": MASKED}]),
     ],
 )
 def test_fields_of_json_are_masked_and_no_others(path: str, value: object, expected: object) -> None:
@@ -124,8 +134,25 @@ _JSON = st.recursive(
 )
 
 
+def test_many_stars_cost_no_more_than_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    below = masking._below
+
+    def counted(paths: frozenset[tuple[str, ...]], name: str) -> frozenset[tuple[str, ...]]:
+        nonlocal calls
+        calls += 1
+        return below(paths, name)
+
+    monkeypatch.setattr(masking, "_below", counted)
+    value = b"[" * 400 + b'{"a": {"a": {"a": {"number": 1}}}}' + b"]" * 400
+    found = applied(parse_masks(["orders:value.*.*.*.number"]), record(value)).value
+    assert found is not None
+    assert b'"number": "***"' in found
+    assert calls == 4
+
+
 @given(_JSON.filter(lambda value: isinstance(value, (dict, list))))
 def test_nothing_under_a_masked_name_is_left_at_the_top(value: object) -> None:
     found = masked_value("orders:value.card", value)
     rows = found if isinstance(found, list) else [found]
-    assert all(row["card"] == MASKED for row in rows if isinstance(row, dict) and "card" in row)
+    assert all(row["card"] in (MASKED, None) for row in rows if isinstance(row, dict) and "card" in row)

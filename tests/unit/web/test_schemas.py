@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from grete._web.kafka import schemas
 from grete._web.kafka.schemas import SchemaDecoder
 from grete._web.security.masking import parse_masks
 from grete._web.server.context import Parts
@@ -87,7 +88,7 @@ def test_damaged_data_stay_as_they_are(registry: FakeRegistry) -> None:
     assert decoder.as_json(record(value), "value") is not None, "another record of the schema is decoded"
 
 
-def test_a_registry_that_is_away_holds_up_one_record(registry: FakeRegistry) -> None:
+def test_a_registry_that_is_away_holds_up_one_record(registry: FakeRegistry, caplog: pytest.LogCaptureFixture) -> None:
     value = encoded(registry)
     registry.hold.clear()
     decoder = SchemaDecoder(registry.url)
@@ -96,5 +97,20 @@ def test_a_registry_that_is_away_holds_up_one_record(registry: FakeRegistry) -> 
     asked = len(registry.requests)
     assert [decoder.as_json(record(value), "value") for _ in range(50)] == [None] * 50
     assert len(registry.requests) == asked
+    assert caplog.text.count("does not answer in time") == 1
     assert time.monotonic() - started < 20
     registry.hold.set()
+
+
+def test_records_that_name_any_schemas_are_asked_for_within_a_budget(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "_PATIENCE", 0.0)
+    known = encoded(registry)
+    decoder = SchemaDecoder(registry.url)
+    assert decoder.as_json(record(known), "value") is not None
+    registry.requests.clear()
+    strange = [b"\0" + number.to_bytes(4, "big") + b"x" for number in range(1000, 1050)]
+    assert [decoder.as_json(record(value), "value") for value in strange] == [None] * 50
+    assert len(registry.requests) == 1
+    assert decoder.as_json(record(known), "value") is not None, "what is known is decoded"

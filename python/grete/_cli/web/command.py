@@ -71,7 +71,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     multiple=True,
     metavar="NAME=ROLE",
     help="Role of a user: viewer, operator or admin; repeatable. With --proxy-header others are viewers. With --oidc "
-    "NAME is a user, a group or * (all), and others are refused.",
+    "NAME is a user, group:GROUP, or * (all), and others are refused.",
 )
 @click.option(
     "--mask",

@@ -28,6 +28,15 @@ def make_access(options: Mapping[str, Any]) -> "tuple[Access, set[str]]":
         networks = [ipaddress.ip_network(proxy) for proxy in options["proxies"] or ("127.0.0.1",)]
     except ValueError as error:
         raise ConfigError(f"--trusted-proxy: {error}", setting="trusted-proxy") from None
+    if not options["oidc"]:
+        alone = [
+            f"--{name.replace('_', '-')}" for name in ("oidc_client", "public_url", "oidc_role_claim") if options[name]
+        ]
+        alone += ["--oidc-secret-file"] if options["oidc_secret"] is not None else []
+        alone += ["--role"] if options["roles"] and not options["proxy_header"] else []
+        if alone:
+            way = "--oidc or --proxy-header" if alone == ["--role"] else "--oidc"
+            raise ConfigError(f"{alone[0]} needs {way}: without a login each user is an admin", setting=alone[0][2:])
     hosts = set(options["hosts"])
     if not options["oidc"]:
         users = read_users(options["users"]) if options["users"] is not None else {}
@@ -50,7 +59,9 @@ def _oidc_login(options: Mapping[str, Any]) -> "tuple[OidcLogin, str]":
             setting="public-url",
         )
     if issuer.scheme not in ("http", "https") or not issuer.hostname:
-        raise ConfigError(f'--oidc is the URL of a provider, not "{options["oidc"]}"', setting="oidc")
+        raise ConfigError(
+            f'--oidc is the URL of a provider, like https://id.example.com, not "{options["oidc"]}"', setting="oidc"
+        )
     if not options["oidc_client"]:
         raise ConfigError(
             "--oidc needs --oidc-client, the id that the provider has for grete web", setting="oidc-client"
@@ -58,7 +69,8 @@ def _oidc_login(options: Mapping[str, Any]) -> "tuple[OidcLogin, str]":
     roles = parse_roles(options["roles"], any_name=True)
     if not roles:
         raise ConfigError(
-            "--oidc needs --role: NAME=operator for a user or a group, or '*=viewer' for all whom the provider lets in",
+            "--oidc needs --role: NAME=operator for a user, group:NAME=operator for a group, or '*=viewer' for all "
+            "whom the provider lets in",
             setting="role",
         )
     settings = OidcSettings(

@@ -1,7 +1,7 @@
 """Records of a topic: pages from an offset or a time on, one record, and a bounded search by key."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -79,8 +79,17 @@ def one(gateway: Gateway, topic: str, partition: int, offset: int) -> Message | 
     return found[0] if found and found[0].offset == offset else None
 
 
-def search(gateway: Gateway, topic: str, partition: int | None, key: bytes, at: datetime | None) -> Search:
-    """Looks for records with this key, the newest ones first, up to the limits."""
+def search(
+    gateway: Gateway,
+    topic: str,
+    partition: int | None,
+    key: bytes,
+    at: datetime | None,
+    is_hidden: Callable[[Message], bool],
+) -> Search:
+    """Looks for records with this key, the newest ones first, up to the limits. `is_hidden`: whether a record with this
+    key must not be found.
+    """
     found, begun = Search(), time.monotonic()
     ranges = gateway.ranges(topic, fresh=True)
     wanted = ranges if partition is None else {partition: ranges[partition]}
@@ -96,7 +105,8 @@ def search(gateway: Gateway, topic: str, partition: int | None, key: bytes, at: 
                 start, found.complete = end - share, False  # noqa: PLW2901
             for messages in _batches(consumer, topic, number, start, end):
                 found.searched += len(messages)
-                found.records += [message for message in messages if message.key == key and message.offset < end]
+                equal = (message for message in messages if message.key == key and message.offset < end)
+                found.records += [message for message in equal if not is_hidden(message)]
                 if time.monotonic() - begun > MAX_SEARCH_SECONDS:
                     found.complete = False
                     break

@@ -18,7 +18,10 @@ logger = logging.getLogger("grete.web")
 
 # Seconds for which a schema that was not found, or a registry that does not answer, is not asked for again.
 _PAUSE = 30.0
+# Seconds of these that may be spent on requests that fail: records may name any schemas.
+_PATIENCE = 2.0
 _MOST_KINDS = 1000
+_ALL = ""
 
 
 class SchemaDecoder:
@@ -30,6 +33,7 @@ class SchemaDecoder:
         self._avro = {part: Avro(self._registry).decoder("", part) for part in wire.HEADERS}
         self._kinds: dict[int, str] = {}
         self._failed: dict[object, float] = {}
+        self._spent, self._spent_from = 0.0, 0.0
         self._lock = threading.Lock()
 
     def as_json(self, message: Message, part: str) -> bytes | None:
@@ -43,20 +47,36 @@ class SchemaDecoder:
             schema_id, rest = wire.strip_prefix(data if header is None else header, part)
         except ValueError:
             return None
-        if self._is_paused(schema_id) or self._is_paused(""):
+        if self._is_paused(schema_id) or (schema_id not in self._kinds and self._is_paused(_ALL)):
             return None
+        started = time.monotonic()
         try:
             if isinstance(schema_id, int) and self._kind(schema_id) == "JSON":
                 return rest if header is None else data
             value = self._avro[part].with_headers(data, headers)
             return json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        except RetryLater:
-            self._pause("")
-        except (RegistryError, SchemaNotFoundError):
-            self._pause(schema_id)
+        except (RegistryError, SchemaNotFoundError, RetryLater) as error:
+            self._on_failure(schema_id, error, time.monotonic() - started)
         except Exception as error:  # of any data and any schema: the bytes are shown as they are
             logger.debug("a %s of %s is not decoded: %s", part, message.topic, error)
         return None
+
+    def _on_failure(self, schema_id: object, error: Exception, took: float) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._spent_from > _PAUSE:
+                self._spent, self._spent_from = 0.0, now
+            self._spent += took
+            is_away = isinstance(error, RetryLater) or self._spent > _PATIENCE
+        if is_away:
+            logger.warning(
+                "the schema registry %r does not answer in time: %s; it is not asked for %g s, and records are shown "
+                "as bytes: check --schema-registry",
+                self._registry,
+                error,
+                _PAUSE,
+            )
+        self._pause(_ALL if is_away else schema_id)
 
     def _kind(self, schema_id: int) -> str:
         with self._lock:

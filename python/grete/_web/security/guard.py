@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import html
 import ipaddress
 import os
 import time
@@ -11,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grete._web.security.access import Access
@@ -63,6 +64,9 @@ class Guard:
         if refused is None and login is not None and login.handles(scope["path"]) and scope["method"] == "GET":
             refused, number = await login.respond(Request(scope), session)
             session, is_new = number, is_new or number != session
+        elif refused is None and is_new and _is_led_here(scope, headers):
+            # Without its cookie, which is strict, and which a new one would replace.
+            refused, is_new = _same_page(scope), False
         elif refused is None:
             user = self._access.user(headers, _client(scope), session)
             if user is None:
@@ -139,6 +143,23 @@ class Guard:
         left = min(_BURST, left + (now - at) * _RATE) - 1
         self._allowances[client] = (max(left, 0.0), now)
         return left >= 0
+
+
+def _is_led_here(scope: Scope, headers: dict[str, str]) -> bool:
+    """Returns whether a link of another site has led here."""
+    is_navigation = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-site") == "cross-site"
+    return is_navigation and scope["method"] == "GET"
+
+
+def _same_page(scope: Scope) -> Response:
+    """Returns a page that leads to itself. From there a browser sends its cookies."""
+    query = scope["query_string"].decode("latin-1")
+    path = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+    target = html.escape("/" + path.lstrip("/\\"), quote=True)
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>grete web</title>'
+        f'<meta http-equiv="refresh" content="0;url={target}"></head><body><a href="{target}">Go on</a></body></html>'
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -1,6 +1,7 @@
 """Masks: parts of records that no page shows, no search finds and no download has, whatever the user's role."""
 
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,9 +12,11 @@ from grete._native import Message
 from grete.errors import ConfigError
 
 MASKED = "***"
+_ANY = "*"
+_DOT = re.compile(r"(?<!\\)\.")
 _FORM = (
     "TOPIC:key, TOPIC:value, TOPIC:value.FIELD.FIELD or TOPIC:headers.NAME; the topic may be a pattern as shop-*, "
-    "and a field * is any"
+    "a field * is any, and \\. is a dot in a name"
 )
 
 Path = tuple[str, ...]
@@ -26,7 +29,7 @@ class Mask:
     Attributes:
         topic: name of the topic, or a pattern of names with `*`, `?` and `[...]`.
         part: "key", "value" or "headers".
-        path: names of JSON fields, from the outermost; (): all of the part. Of a header, its name in lower case.
+        path: names of JSON fields in lower case, from the outermost; (): all of the part. Of a header, its name.
     """
 
     topic: str
@@ -53,6 +56,10 @@ class Masks:
     def covers_key(self, topic: str) -> bool:
         """Returns whether a part of the topic's keys is masked: a search by key would find out what a key is."""
         return bool(self._paths({topic}, "key"))
+
+    def hides_key(self, message: Message) -> bool:
+        """Returns whether a part of the record's key is masked, as that of a dead letter by the masks of its source."""
+        return bool(self._paths(_topics(message), "key"))
 
     def hides_errors(self, message: Message) -> bool:
         """Returns whether the text of the record's last error is masked: an exception may have the record in it."""
@@ -94,7 +101,7 @@ def _parse(text: str) -> Mask:
     part, dot, rest = path.partition(".")
     if part == "headers" and topic and rest:
         return Mask(topic, part, (rest.lower(),))
-    fields = tuple(rest.split(".")) if dot else ()
+    fields = tuple(name.replace("\\.", ".").casefold() for name in _DOT.split(rest)) if dot else ()
     if not topic or part not in ("key", "value") or not all(fields):
         raise ConfigError(f'a mask is {_FORM}; not "{text}"', setting="mask")
     return Mask(topic, part, fields)
@@ -118,20 +125,26 @@ def _masked(data: bytes | None, paths: Collection[Path]) -> bytes | None:
         document = json.loads(data)
         if not isinstance(document, (dict, list)):
             return MASKED.encode()
-        for path in paths:
-            document = _without(document, path)
-        return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return json.dumps(_without(document, frozenset(paths)), ensure_ascii=False).encode("utf-8", "backslashreplace")
     except (ValueError, RecursionError):
         return MASKED.encode()
 
 
-def _without(node: Any, path: Path) -> Any:
-    """Returns the JSON value without a field. A list is no level: the path goes on in each of its items."""
-    if not path:
+def _without(node: Any, paths: frozenset[Path]) -> Any:
+    """Returns the JSON value without the fields of these paths. A list is no level: the paths go on in its items. A
+    path that goes on where no fields are masks what is there: the field may be in it, in another form.
+    """
+    if not paths or node is None:
+        return node
+    if () in paths:
         return MASKED
-    name, rest = path[0], path[1:]
     if isinstance(node, dict):
-        return {key: _without(child, rest) if name in (key, "*") else child for key, child in node.items()}
+        return {name: _without(child, _below(paths, name)) for name, child in node.items()}
     if isinstance(node, list):
-        return [_without(_without(item, path), rest) if name == "*" else _without(item, path) for item in node]
-    return node
+        return [_without(item, paths) for item in node]
+    return MASKED
+
+
+def _below(paths: frozenset[Path], name: str) -> frozenset[Path]:
+    folded = name.casefold()
+    return frozenset(path[1:] for path in paths if path[0] in (folded, _ANY))

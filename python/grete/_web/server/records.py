@@ -104,7 +104,8 @@ def search(context: Context) -> Data:
         raise HTTPException(400, f"a key has 1 to {_MAX_KEY} characters")
     _check_partition(context, name, partition)
     at = context.form.get("at", "").strip()
-    found = explorer.search(context.gateway, name, partition, key.encode(), explorer.parse_time(at) if at else None)
+    when = explorer.parse_time(at) if at else None
+    found = explorer.search(context.gateway, name, partition, key.encode(), when, context.parts.masks.hides_key)
     return {
         **_explorer(context, name, partition, context.gateway.ranges(name)),
         "offset": None,
