@@ -73,7 +73,8 @@ class Progress:
         assert error is None, error
         partition, offset = message.partition(), message.offset()
         assert partition is not None
-        assert offset is not None
+        if offset is None:
+            return  # a batch that was sent again, of which the broker does not know where it was
         self.acknowledged[partition] = max(self.acknowledged[partition], offset)
 
     def sample(self, pulse: Pulse) -> None:
