@@ -76,11 +76,15 @@ def test_a_user_logs_in_and_comes_back_to_the_page(parts: Parts, provider: Provi
     page = client.get("/processes")
     assert page.status_code == 200
     assert "ann · operator" in page.text
-    assert 'href="/logout"' in page.text
+    assert 'action="/logout"' in page.text
     assert provider.secrets == ["Basic " + base64.b64encode(b"grete-web:client-secret").decode()]
     assert client.get("/api/processes").status_code == 200
-    ended = client.get("/logout")
-    assert ended.status_code == 200
+    assert client.post("/logout").status_code == 415
+    assert client.post("/logout", data={"csrf": "wrong"}).status_code == 403
+    token = re.search(r'name="csrf" value="(\w+)"', page.text)
+    assert token is not None
+    assert client.get("/processes").status_code == 200
+    assert client.post("/logout", data={"csrf": token[1]}).status_code == 200
     assert client.get("/processes").status_code == 303
     assert client.get("/processes", headers={"cookie": f"{COOKIE}={before}"}).status_code == 303
 
@@ -88,9 +92,11 @@ def test_a_user_logs_in_and_comes_back_to_the_page(parts: Parts, provider: Provi
 def test_cookies_are_strict_and_secure(parts: Parts, provider: Provider) -> None:
     client = browser(parts, provider, "https://testserver")
     begun = client.get("/login")
-    cookies = begun.headers.get_list("set-cookie")
+    ended = client.get(at_provider(begun.headers["location"]))
+    cookies = [begun.headers["set-cookie"], *ended.headers.get_list("set-cookie")]
     assert [re.sub("(grete_)?(login|grete_web)[_0-9a-f]*=[^;]*;", r"\2;", cookie, count=1) for cookie in cookies] == [
         "login; Path=/login; Max-Age=600; HttpOnly; SameSite=Lax; Secure",
+        "login; Path=/login; Max-Age=0; HttpOnly; SameSite=Lax; Secure",
         "grete_web; Path=/; HttpOnly; SameSite=Strict; Secure",
     ]
     assert "script-src 'self'" in begun.headers["content-security-policy"]
@@ -156,7 +162,8 @@ def test_a_login_ends_once_and_in_the_browser_that_began_it(parts: Parts, provid
 
 
 @pytest.mark.parametrize(
-    "change", [{"aud": "another"}, {"iss": "https://evil.example"}, {"nonce": "old"}, {"exp": 1}, {"sub": None}]
+    "change",
+    [{"aud": "another"}, {"iss": "https://evil.example"}, {"nonce": "old"}, {"exp": 1}, {"sub": None}, {"sub": 7}],
 )
 def test_a_token_for_another_purpose_is_refused(parts: Parts, provider: Provider, change: dict[str, Any]) -> None:
     provider.change = change
@@ -256,6 +263,11 @@ def test_a_link_of_another_site_ends_no_session(parts: Parts, provider: Provider
     answer = TestClient(client.app, follow_redirects=False).get("/processes?app=x", headers=foreign)
     assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
     assert 'content="0;url=/processes?app=x"' in answer.text
+    for path in ("/login", "/login/callback?error=x&state=y"):
+        cookies = (
+            TestClient(client.app, follow_redirects=False).get(path, headers=foreign).headers.get_list("set-cookie")
+        )
+        assert not [cookie for cookie in cookies if cookie.startswith(COOKIE)], path
     assert client.get("/processes").status_code == 200
 
 

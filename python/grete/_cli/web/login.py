@@ -33,10 +33,11 @@ def make_access(options: Mapping[str, Any]) -> "tuple[Access, set[str]]":
             f"--{name.replace('_', '-')}" for name in ("oidc_client", "public_url", "oidc_role_claim") if options[name]
         ]
         alone += ["--oidc-secret-file"] if options["oidc_secret"] is not None else []
-        alone += ["--role"] if options["roles"] and not options["proxy_header"] else []
         if alone:
-            way = "--oidc or --proxy-header" if alone == ["--role"] else "--oidc"
-            raise ConfigError(f"{alone[0]} needs {way}: without a login each user is an admin", setting=alone[0][2:])
+            raise ConfigError(f"{alone[0]} needs --oidc: without a login each user is an admin", setting=alone[0][2:])
+        if options["roles"] and not options["proxy_header"]:
+            text = "--role needs --oidc or --proxy-header; grete web password --role writes roles for --users"
+            raise ConfigError(text, setting="role")
     hosts = set(options["hosts"])
     if not options["oidc"]:
         users = read_users(options["users"]) if options["users"] is not None else {}

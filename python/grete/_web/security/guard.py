@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import html
 import ipaddress
 import os
 import time
@@ -12,12 +11,14 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grete._web.security.access import Access
+from grete._web.security.leading_page import leading_page
 
 COOKIE = "grete_web"
+LOGOUT = "/logout"
 MAX_BODY = 64 * 1024
 # Requests of one address: so many at once, and then so many a second.
 _BURST = 400.0
@@ -62,8 +63,9 @@ class Guard:
         session, is_new = _session(headers)
         refused, login = self._refusal(scope, headers), self._access.login
         if refused is None and login is not None and login.handles(scope["path"]) and scope["method"] == "GET":
+            # A new id begins with a login alone: the provider leads here without the cookie of a session that goes on.
             refused, number = await login.respond(Request(scope), session)
-            session, is_new = number, is_new or number != session
+            session, is_new = number, number != session
         elif refused is None and is_new and _is_led_here(scope, headers):
             # Without its cookie, which is strict, and which a new one would replace.
             refused, is_new = _same_page(scope), False
@@ -77,6 +79,8 @@ class Guard:
                 state |= {"user": user, "csrf": token, "form": {}}
                 if scope["method"] not in _SAFE:
                     refused = await self._read_form(scope, receive, headers, token)
+                if refused is None and login is not None and scope["path"] == LOGOUT and scope["method"] == "POST":
+                    refused = login.log_out(session)
         is_secure = scope.get("scheme") == "https" or (login is not None and login.is_secure)
         cookie = _cookie(session, is_secure) if is_new else None
         await (self._app if refused is None else refused)(scope, receive, _with_headers(send, scope, cookie))
@@ -152,14 +156,9 @@ def _is_led_here(scope: Scope, headers: dict[str, str]) -> bool:
 
 
 def _same_page(scope: Scope) -> Response:
-    """Returns a page that leads to itself. From there a browser sends its cookies."""
     query = scope["query_string"].decode("latin-1")
     path = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
-    target = html.escape("/" + path.lstrip("/\\"), quote=True)
-    return HTMLResponse(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>grete web</title>'
-        f'<meta http-equiv="refresh" content="0;url={target}"></head><body><a href="{target}">Go on</a></body></html>'
-    )
+    return leading_page("grete web", "/" + path.lstrip("/\\"))
 
 
 def is_loopback(host: str) -> bool:

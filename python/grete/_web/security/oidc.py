@@ -1,7 +1,7 @@
 """Login by OpenID Connect: authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, RFC 7636).
 
-Authlib speaks the protocol and checks the tokens. Here are the routes `/login`, `/login/callback` and `/logout`, and
-the sessions, which a restart ends.
+Authlib speaks the protocol and checks the tokens. Here are the routes `/login` and `/login/callback`, and the
+sessions, which a restart ends.
 
 The cookie of a session is `SameSite=Strict`: a browser does not send it when the provider leads back here. So a login
 has a cookie of its own, `SameSite=Lax` and for `/login` alone, and ends on a page that leads on by itself: a request
@@ -13,7 +13,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import html
 import json
 import logging
 import os
@@ -25,9 +24,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from grete._web.security.access import ROLES, User
+from grete._web.security.leading_page import leading_page
 
 logger = logging.getLogger("grete.web")
 
@@ -68,11 +68,11 @@ class OidcSettings:
 
     def user(self, claims: Mapping[str, Any]) -> User | None:
         """Returns the user of these claims, with the highest of the roles; None: none of them has a role."""
-        subject, name = claims.get("sub"), claims.get(self.name_claim)
+        name = claims.get(self.name_claim)
         if self.name_claim == "email" and claims.get("email_verified") is not True:
             name = None  # any user may have written it
         if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _MAX_NAME:
-            name = str(subject)[:_MAX_NAME]
+            name = str(claims["sub"])[:_MAX_NAME]
         # Users choose names, but not groups: a name never counts as a group.
         keys = [name] if not name.startswith(GROUP) else []
         keys += [_ANY, *(f"{GROUP}{group}" for group in self.groups(claims))]
@@ -132,7 +132,7 @@ class OidcLogin:
     @staticmethod
     def handles(path: str) -> bool:
         """Returns whether the path belongs to the login, and needs none."""
-        return path in ("/login", "/login/callback", "/logout")
+        return path in ("/login", "/login/callback")
 
     async def respond(self, request: Request, session: str) -> tuple[Response, str]:
         """Returns the response of a route, and the id of the session from now on."""
@@ -141,11 +141,9 @@ class OidcLogin:
         issuer = self._settings.issuer
         try:
             async with asyncio.timeout(_PROVIDER_SECONDS):
-                match request.url.path:
-                    case "/login":
-                        return await self._begin(request), session
-                    case "/login/callback":
-                        return await self._end(request, session)
+                if request.url.path == "/login":
+                    return await self._begin(request), session
+                return await self._end(request, session)
         except OAuthError as error:
             logger.warning("a login at %s was refused: %s", issuer, error)
             return PlainTextResponse(f"the login was refused: {error}; load /login to try again", 403), session
@@ -154,8 +152,11 @@ class OidcLogin:
             logger.warning("a login at %s failed: %s: %s; users may try again", issuer, type(error).__name__, error)
             text = "the login failed: the log of grete web says why; load /login to try again"
             return PlainTextResponse(text, 502), session
+
+    def log_out(self, session: str) -> Response:
+        """Ends a session."""
         self._sessions.pop(session, None)
-        return _page("Logged out", "/login", "Log in again", leads_on=False), _new_id()
+        return PlainTextResponse("you are logged out here, and not at the provider: load /login to log in again")
 
     async def _begin(self, request: Request) -> Response:
         await self._check_provider()
@@ -179,18 +180,21 @@ class OidcLogin:
         claims = token.get("userinfo")
         if not claims:
             raise ValueError("the provider has sent no ID token: its client needs the scope openid")
+        if not isinstance(claims.get("sub"), str) or not claims["sub"]:
+            raise ValueError("the ID token names no user: sub has to be a text")
         user = self._settings.user(claims)
         if user is None:
             who, groups = claims.get(self._settings.name_claim) or claims["sub"], self._settings.groups(claims)
             logger.warning("%.100s of the groups %.300s has logged in, and has no role: see --role", who, groups)
             text = f"{who!s:.100} has no role here: ask for grete web --role NAME=viewer"
             return PlainTextResponse(text, 403), session
-        now, number = time.monotonic(), _new_id()  # a new one: the old id may be known to others
-        ends = {key: ends for key, (_, ends) in self._sessions.items()}
-        _drop_expired(self._sessions, ends, now, _MOST_SESSIONS)
+        now, number = time.monotonic(), os.urandom(16).hex()  # a new one: the old id may be known to others
         self._sessions.pop(session, None)
+        self._sessions = {key: one for key, one in self._sessions.items() if one[1] > now}
+        while len(self._sessions) >= _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]  # the oldest one
         self._sessions[number] = (user, now + SESSION_SECONDS)
-        response = _page("Logged in", login["after"], "Go on", leads_on=True)
+        response = leading_page("Logged in", login["after"])
         response.headers["set-cookie"] = self._cookie(name, "", 0)
         return response, number
 
@@ -230,10 +234,6 @@ class OidcLogin:
         return f"{name}={value}; Path=/login; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _new_id() -> str:
-    return os.urandom(16).hex()
-
-
 def _cookie_name(state: str) -> str:
     """Returns the name of a login's cookie. Logins in two tabs have two."""
     return f"{COOKIE}_{hashlib.sha256(state.encode()).hexdigest()[:8]}"
@@ -254,23 +254,5 @@ def _local_path(path: str) -> str:
     except ValueError:
         return "/"
     is_local = path.startswith("/") and path[1:2] not in ("/", "\\") and not parts.netloc and path.isprintable()
-    is_page = not OidcLogin.handles(parts.path)
+    is_page = not OidcLogin.handles(parts.path) and parts.path != "/logout"
     return path if is_local and is_page and len(json.dumps(path)) <= _MAX_PATH else "/"
-
-
-def _drop_expired(entries: dict[str, Any], ends: Mapping[str, float], now: float, most: int) -> None:
-    """Removes entries that have ended; the oldest ones, too, if `most` are left."""
-    for key, end in ends.items():
-        if end <= now:
-            del entries[key]
-    while len(entries) >= most:
-        del entries[next(iter(entries))]
-
-
-def _page(title: str, path: str, text: str, *, leads_on: bool) -> HTMLResponse:
-    target = html.escape(path, quote=True)
-    refresh = f'<meta http-equiv="refresh" content="0;url={target}">' if leads_on else ""
-    return HTMLResponse(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>{refresh}</head>'
-        f'<body><h1>{title}</h1><p><a href="{target}">{text}</a></p></body></html>'
-    )
